@@ -18,6 +18,7 @@ const MEMORIES: [&str; 4] = [
 const REASONS: &[(&str, &str)] = &[
     // Stores of other crates that are fields of `Minions`.
     ("content/src/pillar/cache.rs", "a field of `Minions`"),
+    ("store/src/minion_data/forgotten.rs", "a field of `Minions`"),
     ("store/src/minion_data/known.rs", "a field of `Minions`"),
     (
         "store/src/minion_data/mine_edits.rs",
@@ -56,6 +57,10 @@ const REASONS: &[(&str, &str)] = &[
     (
         "shared_state/minion_data/rounds.rs",
         "rows of a cluster, which follow the data",
+    ),
+    (
+        "minion_data/rounds/forgotten.rs",
+        "names that are forgotten, of the last hour",
     ),
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
     (

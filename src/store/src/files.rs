@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
@@ -37,6 +38,8 @@ pub struct Create {
     /// The file grows in the directory above its own, for the sake of those who watch or list its
     /// directory (salt-exporter takes every name in `pki_dir/minions` for a minion).
     pub above: bool,
+    /// The time that it has as that of its last change, in microseconds since 1970; now without one.
+    pub modified: Option<i64>,
 }
 
 impl Create {
@@ -46,6 +49,7 @@ impl Create {
         owner: None,
         durability: Durability::Synced,
         above: false,
+        modified: None,
     };
 
     /// The same with other permission bits.
@@ -57,6 +61,14 @@ impl Create {
     pub const fn above(self) -> Self {
         Self {
             above: true,
+            ..self
+        }
+    }
+
+    /// The same with a time as that of its last change, in microseconds since 1970.
+    pub const fn modified(self, modified: i64) -> Self {
+        Self {
+            modified: Some(modified),
             ..self
         }
     }
@@ -249,6 +261,9 @@ fn place_from(
             give_away(&file, owner)?;
         }
         file.write_all(content)?;
+        if let Some(modified) = create.modified {
+            set_modified(&file, modified)?;
+        }
         if create.durability == Durability::Synced {
             file.sync_all()?;
         }
@@ -334,6 +349,12 @@ fn give_away(file: &File, owner: u32) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::PERM) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Gives a file a time as that of its last change, in microseconds since 1970.
+pub(crate) fn set_modified(file: &File, modified: i64) -> io::Result<()> {
+    let since = Duration::from_micros(u64::try_from(modified).unwrap_or(0));
+    file.set_modified(SystemTime::UNIX_EPOCH + since)
 }
 
 /// Removes a temporary file on the way out of an error, which is the one worth reporting.

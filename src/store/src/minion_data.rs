@@ -17,6 +17,7 @@ mod age;
 mod bound;
 mod clear;
 mod environments;
+mod forgotten;
 mod known;
 mod memory;
 mod mine_edits;
@@ -37,12 +38,15 @@ use saltern_model::{Compat, DataChanges, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 pub use bound::KeptGrains;
+pub(crate) use forgotten::Forgotten;
+pub use forgotten::PILLAR_CACHE;
 pub use shared::DataKind;
 pub(crate) use shared::{DataName, ReplacedData};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
+use forgotten::ForgottenData;
 use known::{Known, Stamps};
 use memory::{Memory, Parts, Remembered};
 use mine_edits::MineEdits;
@@ -83,6 +87,7 @@ pub struct MinionDataStore {
     known: RwLock<Known>,
     /// For the other masters of a cluster.
     changed: ChangedData,
+    forgotten: ForgottenData,
     mine_edits: MineEdits,
     removals: Removals,
     unremoved: UnremovedFiles,
@@ -105,6 +110,7 @@ impl MinionDataStore {
             memory: Mutex::default(),
             known: RwLock::default(),
             changed: ChangedData::default(),
+            forgotten: ForgottenData::default(),
             mine_edits: MineEdits::default(),
             removals: Removals::new(&options.cachedir),
             unremoved: UnremovedFiles::default(),
@@ -139,6 +145,7 @@ impl MinionDataStore {
     ) -> Result<KeptGrains> {
         let (grains, kept) = KeptGrains::of(grains);
         let _writing = self.writer(id).lock();
+        self.forgotten.note_sender(id);
         if self.has_banks() {
             self.write(id, Bank::Grains, &grains)?;
             self.write(id, Bank::Pillar, pillar)?;

@@ -18,6 +18,7 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
+use saltern_store::minion_data::PILLAR_CACHE;
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 use super::PillarError;
@@ -70,7 +71,7 @@ impl PillarCache {
             return Err(wrong("pillar_cache_ttl", problem));
         };
         let backend = match config.pillar_cache_backend().unwrap_or("disk") {
-            "disk" => Backend::Disk(config.cachedir.join("pillar_cache")),
+            "disk" => Backend::Disk(config.cachedir.join(PILLAR_CACHE)),
             "memory" => Backend::Memory(Mutex::default()),
             other => {
                 let problem = format!("\"{other}\" is neither disk nor memory");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use super::{Bank, MinionDataStore};
+use super::{Bank, Forgotten, MinionDataStore};
 use crate::error::{Result, StoreError};
 use crate::files;
 
@@ -33,6 +33,7 @@ impl MinionDataStore {
             self.memory.lock().forget(id);
             self.known.write().remove(id);
         }
+        self.forgotten.note(id, (Forgotten::Owner, had_any));
         self.note_owner(id);
         if had_any {
             for bank in [Bank::Grains, Bank::Mine] {
@@ -70,6 +71,8 @@ impl MinionDataStore {
 
     /// Has what the other masters of a cluster have of a minion compared with its files: its key is another one now.
     pub fn note_owner(&self, id: &MinionId) {
+        // Before the rest, of which the rows say whether the others have something.
+        self.forgotten.note(id, (Forgotten::Owner, false));
         self.mine_edits.note_all(id);
         for bank in [Bank::Grains, Bank::Mine] {
             self.changed.note_removed(id, bank);
@@ -95,12 +98,16 @@ impl MinionDataStore {
     }
 
     /// Removes the grains, the pillar, or both. Pillars of environments of their own stay, as in
-    /// stock.
+    /// stock. The other masters of a cluster forget all pillars of the minion with the pillar.
     ///
     /// # Errors
     /// When the disk does.
     pub fn clear(&self, id: &MinionId, grains: bool, pillar: bool) -> Result<()> {
         let _writing = self.writer(id).lock();
+        if pillar {
+            // First: what fails here is not to stay on the others.
+            self.forgotten.note(id, (Forgotten::Pillars, true));
+        }
         if self.has_banks() {
             if grains {
                 self.remove(id, Bank::Grains)?;

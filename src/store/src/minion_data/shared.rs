@@ -97,11 +97,13 @@ impl MinionDataStore {
         self.begin_versions(first_version);
         self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
+        self.note_forgotten();
     }
 
     /// All that is shared was read.
     pub(crate) fn end_merging(&self) {
         self.mine_edits.end();
+        self.forgotten.end_merging();
     }
 
     /// Names of what was changed since the last call, each with whether it was removed.
@@ -113,7 +115,7 @@ impl MinionDataStore {
     /// How much was changed since then.
     pub(crate) fn changed_len(&self) -> usize {
         let changed = self.changed.names.lock();
-        changed.as_ref().map_or(0, BTreeMap::len)
+        changed.as_ref().map_or(0, BTreeMap::len) + self.forgotten_len()
     }
 
     /// The minions that may have data of a kind.
@@ -249,7 +251,7 @@ impl MinionDataStore {
         }
     }
 
-    fn bank_of_kind(&self, kind: DataKind) -> Bank {
+    pub(super) fn bank_of_kind(&self, kind: DataKind) -> Bank {
         match kind {
             DataKind::Grains => self.bank_of(Bank::Grains),
             DataKind::Mine => Bank::Mine,

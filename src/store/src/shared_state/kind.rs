@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::files;
 
 /// A kind of shared file. The numbers are in rows: none is ever used for something else. 6 is that of keys of
-/// minions, 7 of grains and 8 of mines, whose rows are in tables of their own.
+/// minions, 7 of grains, 8 of mines and 9 of what is forgotten with them, whose rows are in tables of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateKind {
     /// The shared key of publications, with the numbers that are reserved.

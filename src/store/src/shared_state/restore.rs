@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use saltern_crypto::StateCipher;
 
@@ -108,11 +107,9 @@ fn write(places: &StatePlaces, file: &StateFile) -> Result<bool> {
 
 /// Gives a file the time at which the other master wrote it: its age counts.
 fn set_modified(path: &Path, modified: i64) -> Result<()> {
-    let since = Duration::from_micros(u64::try_from(modified).unwrap_or(0));
     let failed = |source| StoreError::io("set the time of", path, source);
-    let time = SystemTime::UNIX_EPOCH + since;
     let file = File::options().write(true).open(path).map_err(failed)?;
-    file.set_modified(time).map_err(failed)
+    files::set_modified(&file, modified).map_err(failed)
 }
 
 /// Gives the table a file of this machine.

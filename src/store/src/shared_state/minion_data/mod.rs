@@ -7,12 +7,16 @@
 //! minion, and the last state counts. Nothing waits for it, and nothing is queued but names: what is to be written is
 //! read from the file when its turn comes.
 //!
-//! Not here: the table (beside the cluster's engine of the job database), pillars, and who may use what.
+//! Pillars are not shared. A row of a third kind says that those of a minion are forgotten, so that a member which was
+//! active earlier does not use those of an owner before.
 //!
-//! Suggested reading order: `content`, `rounds`, `member`.
+//! Not here: the table (beside the cluster's engine of the job database), and who may use what.
+//!
+//! Suggested reading order: `content`, `rounds`, `past`, `member`.
 
 mod content;
 mod member;
+mod past;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -36,13 +40,16 @@ const MAX_DATA_LEN: usize = 256 << 10;
 /// Longest sealed row of it: with a name of 255 bytes, its writer, salt and authentication tag.
 pub const MAX_SEALED_LEN: usize = MAX_DATA_LEN + 1024;
 
-/// Number of a kind in rows, beside those of files and keys.
+/// Number of a kind in rows, beside those of files and keys, and [`FORGOTTEN`].
 const fn number_of(kind: DataKind) -> u8 {
     match kind {
         DataKind::Grains => 7,
         DataKind::Mine => 8,
     }
 }
+
+/// The number of rows that say what is forgotten of a minion beside data of a kind. They have no data.
+const FORGOTTEN: u8 = 9;
 
 /// Says whether a minion has a key, in whatever state.
 pub type HasKey = Box<dyn Fn(&MinionId) -> bool + Send + Sync>;

@@ -5,6 +5,7 @@
 //! active without writing to the table, as under a release before, or was killed before it wrote. No row is written before the whole table was
 //! read, so a takeover writes what the table lacks and nothing else.
 
+mod forgotten;
 mod push;
 mod take;
 
@@ -20,13 +21,15 @@ use saltern_crypto::StateCipher;
 use saltern_model::MinionId;
 
 use super::content::Writer;
+use super::past::Past;
 use super::{DataTable, DataWrite, KeyLookup, TOMBSTONE_AGE};
 use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
-use crate::minion_data::{DataKind, DataName};
+use crate::minion_data::{DataKind, DataName, Forgotten};
 use crate::shared_state::RowPosition;
 use crate::shared_state::digest::{Digest, digest};
 use crate::shared_state::mass_loss::MassLoss;
+use forgotten::Forgetting;
 
 /// The file by which an operator confirms that data of many minions without a key goes.
 const CONFIRMATION: &str = "confirm_lost_data";
@@ -77,11 +80,16 @@ struct Known {
     seen: i64,
 }
 
-/// Data that is about to be written.
+/// A row that is about to be written.
 struct Change {
-    name: DataName,
-    content: Vec<u8>,
+    subject: Subject,
     write: DataWrite,
+}
+
+/// The subject of a row.
+enum Subject {
+    Data(DataName, Vec<u8>),
+    Forgotten(MinionId, Forgotten),
 }
 
 /// Numbers of all rounds.
@@ -141,6 +149,9 @@ pub(super) struct Rounds {
     known: HashMap<DataName, Known>,
     /// To be compared with its row, and written where it differs.
     dirty: BTreeSet<DataName>,
+    /// Data without rows that is forgotten.
+    forgetting: Forgetting,
+    past: Past,
     /// Rows that are no files here, for want of the disk or because the files are damaged, which say nothing against
     /// them.
     failed: BTreeSet<DataName>,
@@ -166,11 +177,14 @@ impl Rounds {
     pub(super) fn new(parts: RoundParts) -> Self {
         parts.store.read_removals();
         let mass_loss = MassLoss::new(&parts.cachedir, CONFIRMATION);
+        let past = Past::read(&parts.cachedir);
         Self {
             parts,
             position: RowPosition::default(),
             known: HashMap::new(),
             dirty: BTreeSet::new(),
+            forgetting: Forgetting::default(),
+            past,
             failed: BTreeSet::new(),
             has_taken_over: false,
             next_version: None,
@@ -194,12 +208,12 @@ impl Rounds {
 
     /// Data here that may differ from its row.
     pub(super) fn pending(&self) -> usize {
-        self.dirty.len()
+        self.dirty.len() + self.forgetting.to_write.len()
     }
 
     /// Rows that are no files here.
     pub(super) fn failed(&self) -> usize {
-        self.failed.len()
+        self.failed.len() + self.forgetting.failed.len()
     }
 
     /// Minions whose data is held back, and the file by which an operator confirms that it goes.
@@ -242,6 +256,7 @@ impl Rounds {
         self.has_taken_over = true;
         if has_just_taken_over {
             self.parts.store.end_merging();
+            self.end_forgetting();
             let removed = self.parts.store.removed().into_iter();
             let kinds = &self.parts.kinds;
             self.dirty
@@ -272,6 +287,8 @@ impl Rounds {
             }
             self.dirty.insert(name);
         }
+        // Behind the changes, whose rows say whether the others have something of a minion.
+        self.begin_forgetting();
         self.push(standing, is_ending)
     }
 
@@ -381,6 +398,7 @@ impl Rounds {
         let age = |known: &Known| u128::from(now.abs_diff(known.seen));
         self.known
             .retain(|_, known| known.digest.is_some() || age(known) < TOMBSTONE_AGE.as_micros());
+        self.forgetting.written.clear();
         self.pruned_at = Some(now);
     }
 
@@ -413,12 +431,16 @@ impl Rounds {
                 self.known.clear();
                 continue;
             }
+            if self.position == RowPosition::default() {
+                self.past.note_head(page.head);
+            }
             for (revision, sealed) in &page.rows {
                 self.take(sealed);
                 self.position = RowPosition::of(*revision, sealed);
             }
             if page.is_last {
                 self.read_at = Some(self.parts.clock.unix_micros());
+                self.note_seen((page.now, page.head));
                 return Ok(true);
             }
             if is_ending() {

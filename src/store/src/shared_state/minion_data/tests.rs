@@ -28,6 +28,10 @@ const PAGE: usize = 3;
 struct Rows {
     head: i64,
     epoch: i64,
+    /// The time of its clock.
+    now: i64,
+    /// No row without content is old enough to be expired.
+    is_young: bool,
     rows: BTreeMap<RowId, (i64, DataWrite)>,
     is_away: bool,
     /// Writes to come of which the answer is lost.
@@ -68,7 +72,7 @@ impl RevisionTable for MemoryTable {
         found.truncate(PAGE);
         Ok(RowPage {
             head: rows.head,
-            now: 0,
+            now: rows.now,
             is_last: found.len() < PAGE,
             rows: found,
         })
@@ -111,7 +115,9 @@ impl DataTable for MemoryTable {
     fn expire(&self, _: Duration) -> Result<u64> {
         let mut rows = self.rows.lock();
         let before = rows.rows.len();
-        rows.rows.retain(|_, (_, write)| !write.is_tombstone);
+        let is_young = rows.is_young;
+        rows.rows
+            .retain(|_, (_, write)| is_young || !write.is_tombstone);
         Ok((before - rows.rows.len()) as u64)
     }
 }
@@ -339,6 +345,7 @@ fn pair(compat: Compat) -> (Arc<Mutex<Rows>>, Clock, Machine, Machine) {
 }
 
 mod faults;
+mod forgotten;
 
 #[test]
 fn grains_and_mine_that_were_sent_to_one_master_are_those_of_the_next_one() {
@@ -537,7 +544,8 @@ fn changes_of_one_minion_are_written_once_a_minute_and_the_last_one_counts() {
         a.store.purge(&minion("m1")).expect("purged");
         a.round();
     }
-    assert_eq!(rows.lock().writes, [1, 1, 1]);
+    // The tombstone, and the row about pillars.
+    assert_eq!(rows.lock().writes, [1, 1, 2]);
     clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
     // One that ends in order waits for no turn.
     a.store("m1", "last");

@@ -1,8 +1,8 @@
 //! Rows that the active member writes.
 
 use super::{
-    Change, LAST_ROUND, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, WRITE_INTERVAL,
-    digest_of,
+    Change, LAST_ROUND, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, Subject,
+    WRITE_INTERVAL, digest_of,
 };
 use crate::error::{Result, StoreError};
 use crate::shared_state::minion_data::{DataWrite, MAX_DATA_LEN, number_of};
@@ -14,7 +14,7 @@ impl Rounds {
         let mut writes = 0;
         let began = self.parts.clock.unix_micros();
         loop {
-            let left = self.dirty.len();
+            let left = self.pending();
             let batch = self.next_batch(standing)?;
             if !batch.is_empty() {
                 if !self.write(batch)? {
@@ -23,7 +23,7 @@ impl Rounds {
                 }
                 writes += 1;
             }
-            let has_done_all = self.dirty.len() == left;
+            let has_done_all = self.pending() == left;
             let is_enough = match standing.is_last {
                 true => self.is_over(Some(began), LAST_ROUND),
                 false => writes == MAX_WRITES || is_ending(),
@@ -43,12 +43,20 @@ impl Rounds {
         self.position = self.position.max(RowPosition::behind(revision));
         self.counts.written += batch.len() as u64;
         let now = self.parts.clock.unix_micros();
-        let names = batch.iter().map(|change| change.name.clone());
+        let names = batch.iter().filter_map(|change| match &change.subject {
+            Subject::Data(name, _) => Some(name.clone()),
+            Subject::Forgotten(..) => None,
+        });
         self.parts.store.settle(names);
         for change in batch {
-            self.dirty.remove(&change.name);
             let version = change.write.row.version;
-            self.note(change.name, (version, &change.content), now);
+            match change.subject {
+                Subject::Data(name, content) => {
+                    self.dirty.remove(&name);
+                    self.note(name, (version, &content), now);
+                }
+                Subject::Forgotten(minion, what) => self.note_forgotten(minion, what),
+            }
         }
         Ok(true)
     }
@@ -56,11 +64,15 @@ impl Rounds {
     /// The next rows to be written, with their contents.
     fn next_batch(&mut self, standing: Standing) -> Result<Vec<Change>> {
         let now = self.parts.clock.unix_micros();
-        let (mut batch, mut done, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let mut version = match self.next_version {
+        let (mut done, mut bytes) = (Vec::new(), 0);
+        let version = match self.next_version {
             Some(version) => version,
             None => self.parts.table.first_version()?,
         };
+        let (mut batch, mut version) = self.forgotten_rows(version)?;
+        if !batch.is_empty() {
+            self.next_version = Some(version);
+        }
         for name in &self.dirty {
             if batch.len() == MAX_ROWS || done.len() == MAX_LOOKS {
                 break;
@@ -146,8 +158,7 @@ impl Rounds {
             self.next_version = Some(version);
             let is_tombstone = content.is_empty();
             batch.push(Change {
-                name: name.clone(),
-                content,
+                subject: Subject::Data(name.clone(), content),
                 write: DataWrite { row, is_tombstone },
             });
         }

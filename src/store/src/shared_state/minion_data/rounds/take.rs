@@ -7,7 +7,7 @@ use super::{CLOCKS_DIFFER, Known, Rounds, TICK, digest_of};
 use crate::error::StoreError;
 use crate::minion_data::{DataKind, DataName, ReplacedData};
 use crate::shared_state::SealedRow;
-use crate::shared_state::minion_data::{MAX_DATA_LEN, content, number_of};
+use crate::shared_state::minion_data::{FORGOTTEN, MAX_DATA_LEN, content, number_of};
 use crate::shared_state::row::{self, RowError};
 
 impl Rounds {
@@ -35,6 +35,9 @@ impl Rounds {
             Ok(row) => row,
             Err(error) => return self.refuse(&error.to_string()),
         };
+        if row.kind == FORGOTTEN {
+            return self.take_forgotten(sealed.version, &row);
+        }
         let mut kinds = [DataKind::Grains, DataKind::Mine].into_iter();
         let kind = kinds.find(|kind| number_of(*kind) == row.kind);
         let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&row.name)) else {
@@ -96,7 +99,7 @@ impl Rounds {
     }
 
     /// Whether the data here is not shared for its length.
-    fn is_too_large(&self, name: &DataName) -> bool {
+    pub(super) fn is_too_large(&self, name: &DataName) -> bool {
         let packed = self.parts.store.packed(name);
         packed.is_ok_and(|packed| packed.len() > MAX_DATA_LEN)
     }
