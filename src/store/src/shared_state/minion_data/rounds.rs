@@ -149,6 +149,9 @@ pub(super) struct Rounds {
     known: HashMap<DataName, Known>,
     /// To be compared with its row, and written where it differs.
     dirty: BTreeSet<DataName>,
+    /// Data that could not be read, which is tried again.
+    unread: BTreeSet<DataName>,
+    unread_at: Option<i64>,
     /// Data without rows that is forgotten.
     forgetting: Forgetting,
     past: Past,
@@ -183,6 +186,8 @@ impl Rounds {
             position: RowPosition::default(),
             known: HashMap::new(),
             dirty: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            unread_at: None,
             forgetting: Forgetting::default(),
             past,
             failed: BTreeSet::new(),
@@ -208,6 +213,11 @@ impl Rounds {
 
     /// Data here that may differ from its row.
     pub(super) fn pending(&self) -> usize {
+        self.left() + self.unread.len()
+    }
+
+    /// The same, without what could not be read.
+    fn left(&self) -> usize {
         self.dirty.len() + self.forgetting.to_write.len()
     }
 
@@ -282,6 +292,7 @@ impl Rounds {
                 continue;
             }
             self.failed.remove(&name);
+            self.unread.remove(&name);
             if is_removed && (self.has_row(&name) || !self.has_read_all()) {
                 self.parts.store.note_removal(&name);
             }
@@ -289,6 +300,11 @@ impl Rounds {
         }
         // Behind the changes, whose rows say whether the others have something of a minion.
         self.begin_forgetting();
+        let is_due = standing.is_last || self.is_over(self.unread_at, CHECK_INTERVAL);
+        if is_due && !self.unread.is_empty() {
+            self.unread_at = Some(self.parts.clock.unix_micros());
+            self.dirty.append(&mut self.unread);
+        }
         self.push(standing, is_ending)
     }
 

@@ -14,7 +14,7 @@ impl Rounds {
         let mut writes = 0;
         let began = self.parts.clock.unix_micros();
         loop {
-            let left = self.pending();
+            let left = self.left();
             let batch = self.next_batch(standing)?;
             if !batch.is_empty() {
                 if !self.write(batch)? {
@@ -23,7 +23,7 @@ impl Rounds {
                 }
                 writes += 1;
             }
-            let has_done_all = self.pending() == left;
+            let has_done_all = self.left() == left;
             let is_enough = match standing.is_last {
                 true => self.is_over(Some(began), LAST_ROUND),
                 false => writes == MAX_WRITES || is_ending(),
@@ -64,7 +64,7 @@ impl Rounds {
     /// The next rows to be written, with their contents.
     fn next_batch(&mut self, standing: Standing) -> Result<Vec<Change>> {
         let now = self.parts.clock.unix_micros();
-        let (mut done, mut bytes) = (Vec::new(), 0);
+        let (mut done, mut unread, mut bytes) = (Vec::new(), Vec::new(), 0);
         let version = match self.next_version {
             Some(version) => version,
             None => self.parts.table.first_version()?,
@@ -74,7 +74,7 @@ impl Rounds {
             self.next_version = Some(version);
         }
         for name in &self.dirty {
-            if batch.len() == MAX_ROWS || done.len() == MAX_LOOKS {
+            if batch.len() == MAX_ROWS || done.len() + unread.len() == MAX_LOOKS {
                 break;
             }
             let known = self.known.get(name);
@@ -122,13 +122,16 @@ impl Rounds {
                     Vec::new()
                 }
                 Err(error) => {
-                    // When it is written the next time.
                     self.log_file_failure(&error);
-                    if error.is_damaged() {
-                        self.counts.damaged += 1;
-                        if self.has_row(name) {
-                            self.failed.insert(name.clone());
-                        }
+                    if !error.is_damaged() {
+                        // It may be readable soon, as when this process has too many files open.
+                        unread.push(name.clone());
+                        continue;
+                    }
+                    // When it is written the next time.
+                    self.counts.damaged += 1;
+                    if self.has_row(name) {
+                        self.failed.insert(name.clone());
                     }
                     done.push(name.clone());
                     continue;
@@ -162,9 +165,10 @@ impl Rounds {
                 write: DataWrite { row, is_tombstone },
             });
         }
-        for name in &done {
+        for name in done.iter().chain(&unread) {
             self.dirty.remove(name);
         }
+        self.unread.extend(unread);
         self.parts.store.settle(done.into_iter());
         Ok(batch)
     }

@@ -449,3 +449,30 @@ fn later_version_of_a_removal_outlives_a_kill() {
     assert_eq!(a.store.removed_at(&name), Some(first + 5));
     assert_eq!(a.store.removed_at(&settled), None);
 }
+
+#[test]
+fn file_that_cannot_be_read_for_a_while_is_written_later_and_is_not_taken_for_removed() {
+    for compat in Compat::ALL {
+        let (rows, clock, mut a, mut b) = pair(compat);
+        a.store("m1", "Debian");
+        a.round();
+        let head = rows.lock().head;
+        a.store("m1", "Fedora");
+        clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+        // As with EIO, whatever the user.
+        let (file, aside) = (a.file("m1"), a.dir.path().join("aside"));
+        fs::rename(&file, &aside).expect("moved");
+        fs::create_dir(&file).expect("a directory");
+        for _ in 0..3 {
+            a.round();
+        }
+        assert_eq!((rows.lock().head, a.rounds.pending()), (head, 1));
+        fs::remove_dir(&file).expect("removed");
+        fs::rename(&aside, &file).expect("moved back");
+        clock.advance(Duration::from_secs(10));
+        a.round();
+        b.round();
+        assert_eq!(b.os("m1").as_deref(), Some("Fedora"), "{compat:?}");
+        assert_eq!(a.rounds.pending(), 0);
+    }
+}
