@@ -117,7 +117,8 @@ impl MassLoss {
         }
     }
 
-    /// Notes that nothing is held back any more: all that was confirmed is done, or nothing had to be. A confirmation
+    /// Notes that nothing is held back any more: all that was confirmed is done, or nothing had to be, or another member
+    /// has reported its own loss since. A confirmation
     /// that nobody needed is removed, so that it does not hold for the next loss.
     pub(super) fn end(&mut self) {
         self.loss = Loss::None;

@@ -155,6 +155,8 @@ pub(super) struct Rounds {
     /// Data without rows that is forgotten.
     forgetting: Forgetting,
     past: Past,
+    /// Another member was active since this one was.
+    has_followed: bool,
     /// Rows that are no files here, for want of the disk or because the files are damaged, which say nothing against
     /// them.
     failed: BTreeSet<DataName>,
@@ -190,6 +192,7 @@ impl Rounds {
             unread_at: None,
             forgetting: Forgetting::default(),
             past,
+            has_followed: false,
             failed: BTreeSet::new(),
             has_taken_over: false,
             next_version: None,

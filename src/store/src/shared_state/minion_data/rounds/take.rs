@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::minion_data::{DataKind, DataName, ReplacedData};
 use crate::shared_state::SealedRow;
 use crate::shared_state::minion_data::{FORGOTTEN, MAX_DATA_LEN, content, number_of};
-use crate::shared_state::row::{self, RowError};
+use crate::shared_state::row::{self, RowContent, RowError};
 
 impl Rounds {
     pub(super) fn refuse(&mut self, reason: &str) {
@@ -35,6 +35,7 @@ impl Rounds {
             Ok(row) => row,
             Err(error) => return self.refuse(&error.to_string()),
         };
+        self.note_writer(sealed.version, &row);
         if row.kind == FORGOTTEN {
             return self.take_forgotten(sealed.version, &row);
         }
@@ -96,6 +97,20 @@ impl Rounds {
             }
         }
         self.note(name, (sealed.version, packed), 0);
+    }
+
+    /// Notes that another member was active since this one was: it has reported its own losses, and nobody confirms one
+    /// of before any more.
+    fn note_writer(&mut self, version: i64, row: &RowContent) {
+        let is_of_others = || {
+            let (writer, _) = content::split(&row.content);
+            writer.is_some_and(|writer| writer != self.parts.writer)
+        };
+        let is_later = self.past.precedes(version) == Some(true);
+        if !self.has_taken_over && !self.has_followed && is_later && is_of_others() {
+            self.has_followed = true;
+            self.mass_loss.end();
+        }
     }
 
     /// Whether the data here is not shared for its length.

@@ -476,3 +476,31 @@ fn file_that_cannot_be_read_for_a_while_is_written_later_and_is_not_taken_for_re
         assert_eq!(a.rounds.pending(), 0);
     }
 }
+
+#[test]
+fn report_of_a_loss_does_not_count_once_another_member_was_active() {
+    let (_, _, mut a, mut b) = pair(Compat::V3008);
+    for number in 0..30 {
+        a.store_all(&format!("m{number}"), "Debian");
+    }
+    a.write_all();
+    b.round();
+    let all: BTreeSet<String> = (0..30).map(|number| format!("m{number}")).collect();
+    *a.keyless.lock() = all;
+    a.restart();
+    a.take_over();
+    let confirmation = a.rounds.held_back().map(|(_, path)| path.to_owned());
+    let confirmation = confirmation.expect("a file");
+    fs::write(&confirmation, "").expect("confirmed, and it was too late");
+    b.take_over();
+    b.store("m7", "Fedora");
+    b.round();
+    a.restart();
+    a.round();
+    assert!(!confirmation.exists());
+    fs::write(&confirmation, "").expect("confirmed");
+    a.take_over();
+    assert_eq!(a.rounds.held_back().map(|(lost, _)| lost), Some(30));
+    assert_eq!(a.os("m8").as_deref(), Some("Debian"));
+    assert!(!confirmation.exists());
+}
