@@ -196,7 +196,6 @@ fn ordered_syndic_returns_to_the_second_master_while_the_first_is_frozen() -> Te
                 let before = [returns(first)?, returns(second)?];
                 low.salt(&[NATIVE, "test.ping"])?.expect_code(0)?;
                 has_more(first, before[0])?;
-                ensure!(returns(second)? == before[1], "the second has returns");
 
                 low.step("it is frozen, and the second takes them");
                 first.master().signal(Signal::STOP)?;

@@ -286,6 +286,14 @@ impl Seed {
                 Err(error) => return self.failed(&error),
             }
         }
+        if self.uppers.iter().all(|upper| upper.stands_by()) {
+            let left = queue.leave_to_another(self.now());
+            self.measure(queue, self.now());
+            return match left {
+                Ok(()) => Attempt::NotConnected,
+                Err(error) => self.failed(&error),
+            };
+        }
         let connected = self.channel(session.kept());
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
             let is_on = self.services.config.syndic.frames;

@@ -127,6 +127,8 @@ impl Seed {
                 return Err(NotForUs::Loop.into());
             }
             if attempts.is_published(known) {
+                let is_early = self.reader.has_early_returns(jid).unwrap_or(true);
+                self.end_publication(jid, is_early);
                 return Ok(known.record.minions.len());
             }
             if known.reporter.is_some() {
@@ -143,16 +145,20 @@ impl Seed {
         let published = client.publish(request).await;
         // Looked for afterwards, with an error of the gate, too: it may have been published all the same.
         let is_early = routes::was_returned_early(known.as_ref(), jid, &*self.reader);
-        let noted = match is_early {
-            true => self.upper.returned_early(jid),
-            false => self.upper.early.end(jid, false).map(|_| true),
-        };
-        self.note_early(jid, noted);
+        self.end_publication(jid, is_early);
         match published {
             Ok(published) => Ok(published.minions.len()),
             Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn end_publication(&self, jid: &Jid, is_early: bool) {
+        let noted = match is_early {
+            true => self.upper.returned_early(jid),
+            false => self.upper.early.end(jid, false).map(|_| true),
+        };
+        self.note_early(jid, noted);
     }
 
     /// Says that the outbox does not go back for a job that minions had returned before, or may not after a crash.

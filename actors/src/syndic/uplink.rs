@@ -13,6 +13,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -289,36 +290,45 @@ impl Seed {
             tracing::info!(upper, problem = text, "the syndic is not connected");
         }
         self.upper.cut(text, self.now());
+        self.upper
+            .stand_by(matches!(error, UplinkError::StockSyndic(_)));
     }
 
     /// Signs in, subscribes and follows publications until that ends.
     async fn serve(&self) -> UplinkError {
         match self.connected().await {
             Err(error) => error,
-            Ok((channel, mut publications)) => loop {
-                let error = self.receive(&channel, &mut publications).await;
-                channel.disconnect().await;
-                if matches!(error, UplinkError::Refused | UplinkError::StockSyndic(_)) {
-                    return error;
+            Ok((channel, mut publications)) => {
+                let mut announces = false;
+                loop {
+                    let error = self.receive(&channel, &mut publications, announces).await;
+                    channel.disconnect().await;
+                    if matches!(error, UplinkError::Refused | UplinkError::StockSyndic(_)) {
+                        return error;
+                    }
+                    self.cut(&error);
+                    let Some(session) = channel.session() else {
+                        return UplinkError::NoSession;
+                    };
+                    // The session outlives a connection: a master that comes back knows it.
+                    match channel.subscribe(&session).await {
+                        Ok(again) => publications = again,
+                        Err(error) => return error.into(),
+                    }
+                    self.connect(&channel);
+                    announces = session.is_of_ours();
                 }
-                self.cut(&error);
-                let Some(session) = channel.session() else {
-                    return UplinkError::NoSession;
-                };
-                // The session outlives a connection: a master that comes back knows it.
-                match channel.subscribe(&session).await {
-                    Ok(again) => publications = again,
-                    Err(error) => return error.into(),
-                }
-                // Whoever is there now may not know this syndic: another machine of a cluster, say. Stock's learns it
-                // by its returns.
-                if session.is_of_ours()
-                    && let Err(error) = announce(&channel, &self.services, Connection::Again).await
-                {
-                    return error.into();
-                }
-                self.connect(&channel);
-            },
+            }
+        }
+    }
+
+    /// Whoever is there after a cut may not know this syndic: another machine of a cluster, say. Stock's learns it by its
+    /// returns, and one of ours asks for this again when it refuses some.
+    async fn announce_again(&self, channel: &UpperChannel) {
+        let announced = announce(channel, &self.services, Connection::Again).await;
+        if let Err(error) = announced {
+            let upper = self.upper.name();
+            tracing::debug!(upper, %error, "the syndic has not announced itself anew");
         }
     }
 
@@ -373,9 +383,16 @@ impl Seed {
         self.verdicts.agree(takes_verdicts && sends_verdicts);
     }
 
-    /// Follows publications until the connection breaks, or trust does.
-    async fn receive(&self, channel: &UpperChannel, publications: &mut SubClient) -> UplinkError {
+    /// Follows publications until the connection breaks, or trust does. Beside that it announces itself anew, if asked to.
+    async fn receive(
+        &self,
+        channel: &UpperChannel,
+        publications: &mut SubClient,
+        announces: bool,
+    ) -> UplinkError {
         let mut under_way = FuturesUnordered::new();
+        let mut announcing = pin!(self.announce_again(channel));
+        let mut is_announced = !announces;
         let mut looks = tokio::time::interval(LOOK_INTERVAL);
         let error = loop {
             tokio::select! {
@@ -392,6 +409,7 @@ impl Seed {
                     Err(error) => break error.into(),
                 },
                 Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                () = &mut announcing, if !is_announced => is_announced = true,
                 _ = looks.tick() => {
                     if channel.is_refused() {
                         break UplinkError::Refused;

@@ -72,6 +72,8 @@ struct State {
     since: Option<i64>,
     /// Why there is no connection.
     problem: Option<String>,
+    /// A salt-syndic beside this master serves it.
+    stands_by: bool,
 }
 
 /// Standing of a connection, for people.
@@ -122,10 +124,21 @@ impl Upper {
             channel: Some(channel),
             since: Some(now),
             problem: None,
+            stands_by: false,
         };
         for waiting in &self.connected {
             waiting.notify_one();
         }
+    }
+
+    /// Whether a salt-syndic beside this master brings up what there is.
+    pub(crate) fn stand_by(&self, stands_by: bool) {
+        self.state.lock().stands_by = stands_by;
+    }
+
+    /// Whether that is so.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.state.lock().stands_by
     }
 
     /// The connection is gone, or could not be made.

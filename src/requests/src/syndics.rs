@@ -93,7 +93,11 @@ pub(crate) fn register(syndic: &MinionId, start: SyndicStart, services: &Service
     }
     make_known(syndic, services);
     let now = inventories.uptime();
-    let is_minion_since = now.saturating_sub(SILENT_WITH_INVENTORY);
+    let is_minion_since = match start.is_again {
+        // Its machine has the minion that it had.
+        true => Duration::ZERO,
+        false => now.saturating_sub(SILENT_WITH_INVENTORY),
+    };
     syndics.note_start(syndic, now, is_minion_since);
 }
 

@@ -107,7 +107,12 @@ impl JobFollower {
         owner: (&str, &str),
         reader: Arc<dyn JobQueries>,
     ) -> Result<Self> {
-        Self::with_options(&StoreOptions::from(config), owner, reader)
+        let mut follower = Self::with_options(&StoreOptions::from(config), owner, reader)?;
+        if config.saltern_cluster.is_some() {
+            // The cursor is of this machine. Another one may have handed on what is missing since.
+            follower.accounted = Some(JobCursor::end_of(&*follower.reader)?.returns);
+        }
+        Ok(follower)
     }
 
     /// The same with this crate's options.
@@ -216,9 +221,17 @@ impl JobFollower {
         self.farthest = self.farthest.max(returns);
     }
 
-    /// Passes the returns that were removed before the first one of `next`, the rows that come next; whether there are
-    /// any. Forgets what was read ahead.
+    /// Passes the returns and jobs that were removed before the first ones of `next`, the rows that come next; whether
+    /// there are such returns. Forgets what was read ahead.
     pub fn pass_removed(&mut self, next: &[Followed]) -> bool {
+        let job = next.iter().find_map(|row| match row {
+            Followed::Job(job) => Some(job.id),
+            Followed::Return(_) => None,
+        });
+        if let Some(job) = job.filter(|job| job - 1 > self.place.cursor.jobs) {
+            self.place.cursor.jobs = job - 1;
+            self.rewind();
+        }
         let first = next.iter().find_map(|row| match row {
             Followed::Return(row) => Some(row.id),
             Followed::Job(_) => None,

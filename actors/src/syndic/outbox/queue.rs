@@ -60,6 +60,9 @@ const MAX_ROWS_BACK: usize = 10_000;
 const UNSAVED_ROWS: usize = 5000;
 const PASSED_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Age of a return that a salt-syndic beside this master has brought up. Younger ones go up once more when that ends.
+const LEFT_AFTER: Duration = Duration::from_secs(60);
+
 /// The longest that the cursor of frames that are stored above is not saved. A save is two writes to the
 /// disk, beside those of the job database. What is stored and not saved goes up again after a crash, and
 /// a master that takes frames stores it once.
@@ -421,6 +424,34 @@ impl OutboxQueue {
             rows.iter().for_each(|row| self.follower.read_past(row));
             self.passed_others(rows.len())?;
         }
+    }
+
+    /// Passes the returns that came more than [`LEFT_AFTER`] before `now`, and what was removed: a salt-syndic beside this
+    /// master brings them up, as they come.
+    ///
+    /// # Errors
+    /// The database cannot be read, or the cursor not be written.
+    pub(crate) fn leave_to_another(&mut self, now: i64) -> Result<(), StoreError> {
+        self.rewind();
+        let age = i64::try_from(LEFT_AFTER.as_micros()).unwrap_or(i64::MAX);
+        let before = now.saturating_sub(age);
+        let is_left = |row: &&Followed| match row {
+            Followed::Job(_) => true,
+            Followed::Return(row) => row.record.received < before,
+        };
+        loop {
+            let mut rows = self.follower.next(MAX_ROWS)?;
+            let found = rows.len();
+            let left = rows.iter().take_while(is_left).count();
+            rows.truncate(left);
+            self.pass(&rows);
+            if left < found || left == 0 {
+                break;
+            }
+        }
+        let _ = self.follower.take_removed();
+        (self.oldest, self.waits_since) = (None, Some(before));
+        self.save_if_moved()
     }
 
     /// The returns that were removed from the job database before they went up, as far as was looked. Whether they were

@@ -1166,13 +1166,31 @@ fn removed_returns_do_not_push_out_those_that_are_left() {
     commit_hours(&mut world, 1..9);
     keep_jobs(&mut world, 3);
     let queue = world.outboxes.get_mut("one:4506").unwrap();
-    // Jobs count as rows that wait.
-    queue.bound(None, 3 + 8);
+    // Jobs count as rows that wait, where they are still there.
+    queue.bound(None, 3 + 3);
     let Next::Dropped(dropped) = queue.next(9 * HOUR).unwrap() else {
         panic!("returns were removed")
     };
     assert_eq!((dropped.reason, dropped.returns), ("retention", 5));
     assert_eq!(sent_by(queue), 3);
+}
+
+/// None of them is dropped by a bound, whatever is: they went up.
+#[test]
+fn returns_are_left_to_a_salt_syndic_but_for_those_of_the_last_minute() {
+    let mut world = World::new();
+    commit_hours(&mut world, 0..9);
+    keep_jobs(&mut world, 6);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    queue.bound(Some(Duration::from_secs(3_600)), 1);
+    let minute = 60_000_000;
+    queue.leave_to_another(8 * HOUR + minute).unwrap();
+    assert_eq!(queue.waits_since(), Some(8 * HOUR));
+    world.open("one:4506").unwrap();
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    assert_eq!(sent_by(queue), 1, "over a restart");
+    queue.leave_to_another(8 * HOUR + minute + 1).unwrap();
+    assert_eq!(queue.lag(), 0);
 }
 
 /// Returns that were removed behind the first one that waits are found when the cursor passes them.

@@ -581,6 +581,28 @@ fn start_event_of_a_syndic_that_only_connects_anew_keeps_its_inventory_full() {
 }
 
 #[test]
+fn minion_with_the_id_of_a_syndic_stays_one_when_the_syndic_only_connects_anew() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let syndics = &site.services.minions.syndics;
+    for (is_again, is_only_syndic) in [(true, false), (false, true)] {
+        let started = relay.minion.load("_minion_event").set("data", "started");
+        let started = started.set("tag", "salt/minion/relay/start");
+        site.ask(relay.minion.sealed(started, 3));
+        assert!(!syndics.is_only_syndic(&relay.id()));
+        site.services
+            .minions
+            .inventories
+            .advance(Duration::from_secs(3_600));
+        let start = relay.start_event().set("saltern_syndic_inventory", true);
+        let start = start.set("saltern_syndic_again", is_again);
+        site.ask(relay.minion.sealed(start, 3));
+        let is_only = syndics.is_only_syndic(&relay.id());
+        assert_eq!(is_only, is_only_syndic, "{is_again}");
+    }
+}
+
+#[test]
 fn refused_part_of_a_peer_that_is_not_known_says_so() {
     let site = Site::new(OPTIONS);
     let class = |relay: &Relay<'_>, part: Load| {
