@@ -108,11 +108,19 @@ pub fn ensure_dir(path: &Path, mode: u32) -> Result<()> {
         .map_err(|source| StoreError::io("create the directory", path, source))
 }
 
+/// Whether there is no such file, or cannot be one: an id may be as long as a file name, and file names have more.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename
+    )
+}
+
 /// The whole content of a file of at most `limit` bytes; `None` when there is no such file.
 pub fn read(path: &Path, limit: usize) -> Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(source) => return Err(StoreError::io("open", path, source)),
     };
     let mut content = Vec::with_capacity(1024.min(limit));
@@ -208,7 +216,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 pub fn remove(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if is_absent(&error) => Ok(false),
         Err(source) => Err(StoreError::io("remove", path, source)),
     }
 }
@@ -391,7 +399,11 @@ impl Version {
         };
         match rustix::fs::statat(CWD, path, flags) {
             Ok(stat) => Ok(Some(Stat::from_raw(&stat))),
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(None),
+            Err(
+                rustix::io::Errno::NOENT
+                | rustix::io::Errno::NOTDIR
+                | rustix::io::Errno::NAMETOOLONG,
+            ) => Ok(None),
             Err(error) => Err(StoreError::io("examine", path, error)),
         }
     }

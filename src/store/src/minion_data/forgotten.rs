@@ -131,26 +131,6 @@ impl MinionDataStore {
         done.and(dropped)
     }
 
-    /// The minions that may have a pillar here.
-    ///
-    /// # Errors
-    /// A directory cannot be listed.
-    pub(crate) fn minions_with_pillar(&self) -> Result<BTreeSet<MinionId>> {
-        let mut minions = BTreeSet::new();
-        match self.has_banks() {
-            true => {
-                minions.extend(self.list("pillar")?);
-                let environments = self.list_environments()?.into_iter();
-                minions.extend(environments.map(|(minion, _)| minion));
-            }
-            false => minions.extend(self.list_known()?),
-        }
-        files::each_entry(&self.cachedir.join(PILLAR_CACHE), |name, _| {
-            minions.extend(MinionId::parse(name));
-        })?;
-        Ok(minions)
-    }
-
     fn drop_file(&self, id: &MinionId, bank: Bank) -> Result<()> {
         files::remove(&self.path(id, bank)?)?;
         self.memory.lock().forget_one(id, bank);

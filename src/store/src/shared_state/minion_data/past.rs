@@ -1,9 +1,9 @@
-//! A member's own past, as it knows it when it is started: in a file, so that it neither takes what it made as the
-//! active one for older than it is, nor overlooks that removals were expired before it saw them.
+//! A member's own past, as it knows it when it is started: in a file, so that it does not take what it made as the
+//! active one for older than it is.
 //!
-//! `cachedir/saltern/cluster_data`: a line with the first version of the rows of its last time as the active one, one
-//! with the time of the table when it had read all of it, and one with the revision of the table then. Without the file
-//! it was never active, nor when the table is an earlier one: then versions count anew.
+//! `cachedir/saltern/cluster_data`: a line with the first version of the rows of its last time as the active one, and one
+//! with the revision of the table when it had read all of it. Without the file it was never active, nor when the table
+//! is an earlier one: then versions count anew.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,6 @@ use crate::files::{self, Create};
 const MAX_FILE_LEN: usize = 256;
 
 const ACTIVE: &str = "active";
-const SEEN: &str = "seen";
 const HEAD: &str = "head";
 
 /// The past of this member.
@@ -23,12 +22,10 @@ pub(super) struct Past {
     path: PathBuf,
     /// The first version of its rows when it was active last.
     active: Option<i64>,
-    /// When it had read the whole table, in microseconds since 1970 by the clock of the table.
-    seen: Option<i64>,
-    /// The same, as the file has it.
-    saved: Option<i64>,
-    /// The last revision of the table then.
+    /// The last revision of the table when it had read all of it.
     head: i64,
+    /// When the file was written last, in microseconds since 1970.
+    saved_at: Option<i64>,
 }
 
 impl Past {
@@ -37,10 +34,7 @@ impl Past {
         let path = cachedir.join("saltern").join("cluster_data");
         let text = files::read_replaceable(&path, MAX_FILE_LEN).unwrap_or_else(|error| {
             let error = chain(&error);
-            tracing::warn!(
-                error,
-                "when this member shared grains and mines last is not known"
-            );
+            tracing::warn!(error, "when this member was active last is not known");
             None
         });
         let value = |name: &str| {
@@ -48,13 +42,12 @@ impl Past {
             let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             value.and_then(|value| value.parse().ok())
         };
-        let (active, seen) = (value(ACTIVE), value(SEEN));
+        let (active, head) = (value(ACTIVE), value(HEAD).unwrap_or_default());
         Self {
             path,
             active,
-            seen,
-            saved: seen,
-            head: value(HEAD).unwrap_or_default(),
+            head,
+            saved_at: None,
         }
     }
 
@@ -78,36 +71,27 @@ impl Past {
         self.save();
     }
 
-    /// Notes that the whole table was read; the microseconds since the last time, also over a restart.
-    pub(super) fn note_seen(&mut self, (now, head): (i64, i64), save_interval: i64) -> i64 {
+    /// Notes at `now` that the table was read up to a revision; in the file once in that time.
+    pub(super) fn note_read(&mut self, head: i64, now: i64, save_interval: i64) {
         self.head = head;
-        let before = self.seen.replace(now);
         let is_due = |saved: i64| now.abs_diff(saved) >= save_interval.unsigned_abs();
-        if self.saved.is_none_or(is_due) {
-            self.saved = self.seen;
+        if self.saved_at.is_none_or(is_due) {
+            self.saved_at = Some(now);
             self.save();
         }
-        before.map_or(0, |before| now.saturating_sub(before))
     }
 
     fn save(&self) {
-        let value = |name, value: Option<i64>| match value {
-            Some(value) => format!("{name} {value}\n"),
-            None => String::new(),
-        };
-        let text =
-            value(ACTIVE, self.active) + &value(SEEN, self.seen) + &value(HEAD, Some(self.head));
+        let active = self.active.map(|first| format!("{ACTIVE} {first}\n"));
+        let text = format!("{}{HEAD} {}\n", active.unwrap_or_default(), self.head);
         let directory = self.path.parent();
         let made = directory.map_or(Ok(()), |directory| files::ensure_dir(directory, 0o700));
         let create = Create::PRIVATE.derived();
         let saved = made.and_then(|()| files::write_atomic(&self.path, text.as_bytes(), create));
         if let Err(error) = saved {
-            // Pillars of minions that were forgotten meanwhile go once more when it is started again.
+            // What it made since then counts as older than rows about pillars that were removed before.
             let error = chain(&error);
-            tracing::warn!(
-                error,
-                "when this member shared grains and mines last cannot be noted"
-            );
+            tracing::warn!(error, "that this member is active cannot be noted");
         }
     }
 }
@@ -123,29 +107,25 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut past = Past::read(dir.path());
         assert_eq!(past.precedes(1), None);
-        assert_eq!(past.note_seen((100, 5), 60), 0);
         past.note_active(7);
-        assert_eq!(past.note_seen((150, 6), 60), 50);
+        past.note_read(9, 100, 60);
         let mut past = Past::read(dir.path());
         assert_eq!(
             (past.precedes(7), past.precedes(6)),
             (Some(true), Some(false))
         );
-        // Noted in the file once in that time.
-        assert_eq!(past.note_seen((200, 9), 60), 100);
-        assert_eq!(Past::read(dir.path()).note_seen((201, 9), 60), 1);
-        // A table that was restored from a backup.
-        let mut past = Past::read(dir.path());
-        past.note_head(9);
-        assert_eq!(past.precedes(7), Some(true));
-        past.note_head(8);
-        assert_eq!(past.precedes(6), None);
-        let path = dir.path().join("saltern/cluster_data");
-        for damaged in ["", "active\nseen x\n", "\u{fffd}", "7 8"] {
-            fs::write(&path, damaged).expect("damaged");
-            let mut past = Past::read(dir.path());
-            assert_eq!(past.precedes(6), None, "{damaged}");
-            assert_eq!(past.note_seen((900, 1), 60), 0, "{damaged}");
+        // Written once in that time.
+        for (head, now, saved) in [(10, 100, 10), (11, 159, 10), (12, 160, 12)] {
+            past.note_read(head, now, 60);
+            assert_eq!(Past::read(dir.path()).head, saved, "{now}");
         }
+        // A table that was restored from a backup.
+        past.note_head(12);
+        assert_eq!(past.precedes(7), Some(true));
+        past.note_head(11);
+        assert_eq!(past.precedes(7), None);
+        let path = dir.path().join("saltern").join("cluster_data");
+        fs::write(path, [0xff; 300]).expect("written");
+        assert_eq!(Past::read(dir.path()).precedes(7), None);
     }
 }

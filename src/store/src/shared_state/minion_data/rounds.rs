@@ -41,7 +41,7 @@ pub(super) const WRITE_INTERVAL: i64 = 60_000_000;
 const CHECK_INTERVAL: i64 = 10_000_000;
 
 /// Microseconds between two readings of the whole table, when a file could not be written.
-const RETRY_INTERVAL: i64 = 600_000_000;
+pub(super) const RETRY_INTERVAL: i64 = 600_000_000;
 
 /// Microseconds between two removals of old rows without content, and comparisons of all files.
 const UPKEEP_INTERVAL: i64 = 3_600_000_000;
@@ -452,6 +452,9 @@ impl Rounds {
             }
             if self.position == RowPosition::default() {
                 self.past.note_head(page.head);
+                if self.has_taken_over {
+                    self.note_active();
+                }
             }
             for (revision, sealed) in &page.rows {
                 self.take(sealed);
@@ -459,7 +462,7 @@ impl Rounds {
             }
             if page.is_last {
                 self.read_at = Some(self.parts.clock.unix_micros());
-                self.note_seen((page.now, page.head));
+                self.note_read(page.head);
                 return Ok(true);
             }
             if is_ending() {

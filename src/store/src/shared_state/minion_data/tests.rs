@@ -15,7 +15,7 @@ use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
 
 use super::content::Writer;
-use super::rounds::{Counts, RoundParts, Rounds, Standing, WRITE_INTERVAL};
+use super::rounds::{Counts, RETRY_INTERVAL, RoundParts, Rounds, Standing, WRITE_INTERVAL};
 use super::*;
 use crate::shared_state::{RowId, RowPage, RowPosition};
 use crate::{MinionDataStore, StoreError, StoreOptions};

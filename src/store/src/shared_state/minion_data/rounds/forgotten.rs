@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use saltern_base::chain;
 use saltern_model::MinionId;
 
-use super::{Change, Rounds, Subject, UPKEEP_INTERVAL};
+use super::{Change, RETRY_INTERVAL, Rounds, Subject, UPKEEP_INTERVAL};
 use crate::error::{Result, StoreError};
 use crate::minion_data::{DataKind, DataName, Forgotten};
 use crate::shared_state::MAX_ROWS;
-use crate::shared_state::minion_data::{DataWrite, FORGOTTEN, TOMBSTONE_AGE, content};
+use crate::shared_state::minion_data::{DataWrite, FORGOTTEN, content};
 use crate::shared_state::row::{self, RowContent, RowError};
 
 /// Kinds of which a minion may have data.
@@ -29,6 +29,8 @@ pub(super) struct Forgetting {
     pub(super) written: BTreeMap<MinionId, Forgotten>,
     /// Still here, for want of rights or of the disk.
     pub(super) failed: BTreeMap<MinionId, Forgotten>,
+    /// When these were tried last, in microseconds since 1970.
+    pub(super) tried_at: Option<i64>,
 }
 
 /// The content of a row: no data begins so.
@@ -129,52 +131,43 @@ impl Rounds {
             Err(error) => {
                 self.log_file_failure(&error);
                 self.forgetting.failed.insert(minion, what);
+                let now = self.parts.clock.unix_micros();
+                self.forgetting.tried_at.get_or_insert(now);
             }
         }
     }
 
-    /// Notes that the whole table was read, at a time of its clock and a revision. What a member reads after a time in which rows expire
-    /// does not say what was forgotten meanwhile: then it forgets all pillars.
-    pub(super) fn note_seen(&mut self, at: (i64, i64)) {
-        let since = self.past.note_seen(at, UPKEEP_INTERVAL);
-        if self.has_taken_over {
+    /// Notes that the whole table was read, up to a revision. What could not be forgotten is tried again now and then.
+    pub(super) fn note_read(&mut self, head: i64) {
+        let now = self.parts.clock.unix_micros();
+        self.past.note_read(head, now, UPKEEP_INTERVAL);
+        if self.has_taken_over || !self.is_over(self.forgetting.tried_at, RETRY_INTERVAL) {
             return;
         }
+        self.forgetting.tried_at = Some(now);
         for (minion, what) in std::mem::take(&mut self.forgetting.failed) {
             self.forget(minion, what);
-        }
-        let was_away = u128::try_from(since).is_ok_and(|since| since > TOMBSTONE_AGE.as_micros());
-        // Where data outlasts the key a pillar does, too.
-        if was_away && self.parts.keys.is_some() {
-            tracing::warn!(
-                "this member was away for longer than it is remembered what was removed: it forgets the pillars that \
-                 it has of minions"
-            );
-            match self.parts.store.minions_with_pillar() {
-                Ok(minions) => {
-                    for minion in minions {
-                        self.forget(minion, Forgotten::Pillars);
-                    }
-                }
-                Err(error) => self.log_file_failure(&error),
-            }
         }
     }
 
     /// Ends it where this member makes pillars itself from here on.
     pub(super) fn end_forgetting(&mut self) {
-        let failed = std::mem::take(&mut self.forgetting.failed);
-        for minion in failed.keys() {
-            tracing::error!(%minion, "a pillar that another member has removed cannot be removed here");
+        for minion in std::mem::take(&mut self.forgetting.failed).into_keys() {
+            tracing::error!(
+                %minion,
+                "a pillar that another member has removed cannot be removed here, and counts until the minion asks for its own"
+            );
         }
-        // They are tried again by the process that is started next.
-        if failed.is_empty() {
-            match self.parts.table.first_version() {
-                Ok(first) => self.past.note_active(first),
-                Err(error) => {
-                    let error = chain(&error);
-                    tracing::debug!(error, "this member is not active any more");
-                }
+        self.note_active();
+    }
+
+    /// Notes that this member is active, and what it makes newer than rows of before.
+    pub(super) fn note_active(&mut self) {
+        match self.parts.table.first_version() {
+            Ok(first) => self.past.note_active(first),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::debug!(error, "this member is not active any more");
             }
         }
     }
