@@ -94,6 +94,7 @@ fn answers(server: Server, service: &PamService) -> Result<Vec<(String, Value)>>
     Site::run(server, configure, |site| {
         site.announce("request refused");
         site.bring_up(&[("m1", MinionKind::Stock(server.release()))])?;
+        site.wait_until_returns("m1")?;
         let _api = site.start_api()?;
         for (interface, port) in ports {
             let mut of_this_one = Vec::new();
