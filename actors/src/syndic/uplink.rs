@@ -322,8 +322,8 @@ impl Seed {
         }
     }
 
-    /// Whoever is there after a cut may not know this syndic: another machine of a cluster, say. Stock's learns it by its
-    /// returns, and one of ours asks for this again when it refuses some.
+    /// Announces itself after a cut: the master that is there then may not know this syndic, as another machine of a
+    /// cluster. Stock's learns it by its returns, and one of ours asks for this again when it refuses some.
     async fn announce_again(&self, channel: &UpperChannel) {
         let announced = announce(channel, &self.services, Connection::Again).await;
         if let Err(error) = announced {
