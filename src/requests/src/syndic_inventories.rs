@@ -484,15 +484,12 @@ impl SyndicInventories {
         let complete: HashSet<&MinionId> = lists
             .filter(|syndic| state.are_complete(std::slice::from_ref(syndic), now))
             .collect();
-        look(&|minion, syndic| {
-            let stands_there = || {
-                state
-                    .below
-                    .get(minion)
-                    .is_some_and(|it| it.syndic == *syndic)
-            };
-            complete.contains(syndic) && !stands_there()
-        })
+        look(&|minion, syndic| complete.contains(syndic) && !state.has_below(minion, syndic))
+    }
+
+    /// Whether a minion stands in the inventory of this syndic.
+    pub(crate) fn has_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        self.state.read().has_below(minion, syndic)
     }
 
     /// Moves the time since the start forward, for tests.
@@ -516,6 +513,12 @@ impl SyndicInventories {
 }
 
 impl State {
+    fn has_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        self.below
+            .get(minion)
+            .is_some_and(|it| it.syndic == *syndic)
+    }
+
     fn new(limits: InventoryLimits) -> Self {
         Self {
             limits,

@@ -448,14 +448,9 @@ impl<'a> SyndicIdentity<'a> {
     /// ago stands in none yet.
     pub(crate) fn lacks(&self, minion: &MinionId) -> bool {
         let inventories = &self.services.minions.inventories;
-        let stands_there = || {
-            inventories
-                .find(minion)
-                .is_some_and(|it| it.syndic == *self.syndic)
-        };
         self.announces_all
             && minion != self.syndic
-            && !stands_there()
+            && !inventories.has_below(minion, self.syndic)
             && !inventories.is_proved_way(minion, self.syndic)
     }
 
@@ -633,12 +628,8 @@ impl<'a> SyndicIdentity<'a> {
         if !inventories.is_on() {
             return false;
         }
-        let stands_there = || {
-            inventories
-                .find(minion)
-                .is_some_and(|it| it.syndic == *syndic)
-        };
-        if inventories.are_complete(std::slice::from_ref(syndic)) && !stands_there() {
+        let are_complete = inventories.are_complete(std::slice::from_ref(syndic));
+        if are_complete && !inventories.has_below(minion, syndic) {
             return true;
         }
         // Between two syndics of stock, nothing shows that a minion has moved.
