@@ -127,7 +127,7 @@ impl Seed {
                 return Err(NotForUs::Loop.into());
             }
             if attempts.is_published(known) {
-                let is_early = self.reader.has_early_returns(jid).unwrap_or(true);
+                let is_early = routes::was_returned_early(None, jid, &*self.reader);
                 self.end_publication(jid, is_early);
                 return Ok(known.record.minions.len());
             }
@@ -234,7 +234,7 @@ struct Attempts {
 
 impl Attempts {
     fn begin(&mut self, known: Option<&StoredJob>) {
-        match known.is_none_or(|known| known.reporter.is_some()) {
+        match routes::is_unpublished(known) {
             true => self.is_first = true,
             false => self.is_part = true,
         }

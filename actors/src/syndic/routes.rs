@@ -107,8 +107,12 @@ pub(crate) fn was_returned_early(
     reader: &dyn JobQueries,
 ) -> bool {
     // A part of a batch has returns of those before it, which went up.
-    let is_first = known.is_none_or(|known| known.reporter.is_some());
-    is_first && reader.has_early_returns(jid).unwrap_or(true)
+    is_unpublished(known) && reader.has_early_returns(jid).unwrap_or(true)
+}
+
+/// Whether no publication of a job is here: nothing, or the report of a minion.
+pub(crate) fn is_unpublished(known: Option<&StoredJob>) -> bool {
+    known.is_none_or(|known| known.reporter.is_some())
 }
 
 /// The load of a job as it goes up: as stock's job cache gives it, without the mark.
