@@ -8,6 +8,8 @@
 //!
 //! While stock's `salt-syndic` runs beside this master, the uplink stands by: with both, each job
 //! would run twice.
+//!
+//! Longer than 500 lines: what goes up by one channel shares its session.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -5,6 +5,8 @@
 //! by one lane, one frame after the other, so that frames of different lanes may overtake each other
 //! and the returns of each minion still keep their order. Batches are read ahead of the cursor, which
 //! moves when a batch and all before it are stored.
+//!
+//! Longer than 500 lines: one cursor, and all that moves it.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
