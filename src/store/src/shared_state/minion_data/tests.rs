@@ -28,8 +28,6 @@ const PAGE: usize = 3;
 struct Rows {
     head: i64,
     epoch: i64,
-    /// The time of its clock.
-    now: i64,
     /// No row without content is old enough to be expired.
     is_young: bool,
     rows: BTreeMap<RowId, (i64, DataWrite)>,
@@ -72,7 +70,7 @@ impl RevisionTable for MemoryTable {
         found.truncate(PAGE);
         Ok(RowPage {
             head: rows.head,
-            now: rows.now,
+            now: 0,
             is_last: found.len() < PAGE,
             rows: found,
         })
