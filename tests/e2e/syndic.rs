@@ -302,6 +302,16 @@ pub(crate) enum SyndicKind {
     Native,
 }
 
+/// Gives a master that is not started yet the key of another: a minion, or a syndic, that knows several masters knows
+/// one key (`syndic_master.pub`).
+pub(crate) fn give_key(of: &Site, to: &Site) -> Result<()> {
+    DirBuilder::new().mode(0o700).create(to.path("pki"))?;
+    for name in ["pki/master.pem", "pki/master.pub"] {
+        std::fs::copy(of.path(name), to.path(name))?;
+    }
+    Ok(())
+}
+
 /// One master below two, whose syndic forwards returns to both (`sync`), or only to the one that
 /// published the job (`cluster`).
 pub(crate) fn two_above(
@@ -321,11 +331,7 @@ pub(crate) fn two_above(
         as_written(first);
         let second = Site::prepared(others, named, |second| {
             as_written(second);
-            // A minion that knows several masters knows one key (`syndic_master.pub`).
-            DirBuilder::new().mode(0o700).create(second.path("pki"))?;
-            for name in ["pki/master.pem", "pki/master.pub"] {
-                std::fs::copy(first.path(name), second.path(name))?;
-            }
+            give_key(first, second)?;
             second.start_master()?;
             let configure = |config: &mut Config| {
                 below(config);

@@ -2,10 +2,12 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use saltern_tests::logs;
 use saltern_tests::release::lab_program;
 use saltern_tests::{Daemon, Release, Server, Site, TestResult};
+
+use crate::hostile::ping;
 
 const OURS: Server = Server::Saltern(Release::V3008);
 
@@ -25,15 +27,6 @@ const MEMORY: u64 = (128 + 64 + 96) << 20;
 /// A job that nobody has published.
 const JID: &str = "20260102030405060708";
 
-/// One `test.ping` to all honest minions, none of which may be missing.
-fn ping(site: &Site) -> Result<()> {
-    let run = site.saltern_cmd(&["-t", "60", "live-*", "test.ping"])?;
-    run.expect_code(0)?;
-    let answered = run.stdout.matches("True").count();
-    ensure!(answered == MINIONS, "{answered} answered:\n{}", run.stdout);
-    Ok(())
-}
-
 #[test]
 fn syndic_that_announces_a_million_minions_is_bounded_and_disturbs_nobody() -> TestResult {
     Site::run(
@@ -50,7 +43,7 @@ fn syndic_that_announces_a_million_minions_is_bounded_and_disturbs_nobody() -> T
             site.announce("order_masters");
             site.announce("return of a syndic dropped");
             let fleet = site.start_fleet("live", MINIONS, &[])?;
-            ping(site)?;
+            ping(site, MINIONS)?;
             let before = site.master().memory()?;
 
             site.step("a syndic announces minions that there are not, and forges returns");
@@ -66,7 +59,7 @@ fn syndic_that_announces_a_million_minions_is_bounded_and_disturbs_nobody() -> T
             let mut hostile = Daemon::start("hostile", &mut command, &output)?;
             let (mut most, mut pings) = (before, 0);
             let status = loop {
-                ping(site)?;
+                ping(site, MINIONS)?;
                 pings += 1;
                 most = most.max(site.master().memory()?);
                 if let Some(status) = hostile.ended() {
@@ -88,7 +81,7 @@ fn syndic_that_announces_a_million_minions_is_bounded_and_disturbs_nobody() -> T
             ensure!(refused >= expected, "{refused} of {expected} are counted");
             let run = site.salt_run(&["jobs.lookup_jid", JID])?;
             ensure!(!run.stdout.contains("forged"), "{run}");
-            ping(site)?;
+            ping(site, MINIONS)?;
 
             let ledger = fleet.stop()?;
             site.accounts(&ledger)?.expect_balance()?;

@@ -4,9 +4,8 @@
 //! Longer than 500 lines because it is a list: one scenario a test.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
@@ -16,7 +15,7 @@ use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Fleet, Release, Server, Site, TestResult, wait_until};
 
 use crate::syndic::{
-    NATIVE, STOCK, SYNDIC, SyndicKind, above, as_written, below, long_job, new_jid,
+    NATIVE, STOCK, SYNDIC, SyndicKind, above, as_written, below, give_key, long_job, new_jid,
     seen_from_above, two_above,
 };
 
@@ -165,11 +164,7 @@ fn ordered_syndic_returns_to_the_second_master_while_the_first_is_frozen() -> Te
         as_written(first);
         let second = Site::prepared(ours, above, |second| {
             as_written(second);
-            // A syndic that knows several masters knows one key.
-            DirBuilder::new().mode(0o700).create(second.path("pki"))?;
-            for name in ["pki/master.pem", "pki/master.pub"] {
-                std::fs::copy(first.path(name), second.path(name))?;
-            }
+            give_key(first, second)?;
             second.start_master()?;
             let configure = |config: &mut Config| {
                 below(config);

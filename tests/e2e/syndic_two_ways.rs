@@ -1,8 +1,6 @@
 //! A stock minion that is connected to the masters of two of our syndics, below one master of ours: it stands in
 //! one inventory, the other way is announced, and each job runs once, by whichever way there is.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +8,7 @@ use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-use crate::syndic::{above, as_written, below, new_jid};
+use crate::syndic::{above, as_written, below, give_key, new_jid};
 
 const OURS: Server = Server::Saltern(Release::V3008);
 const LEAF: &str = "leaf";
@@ -72,11 +70,7 @@ fn minion_below_two_syndics_runs_each_job_once_by_the_route_that_there_is() -> T
         let first = Site::prepared(OURS, below, |first| {
             start_below(first, "relay-one", "127.0.0.2", top)?;
             let second = Site::prepared(OURS, below, |second| {
-                // A stock minion knows one key of all its masters.
-                DirBuilder::new().mode(0o700).create(second.path("pki"))?;
-                for name in ["pki/master.pem", "pki/master.pub"] {
-                    std::fs::copy(first.path(name), second.path(name))?;
-                }
+                give_key(first, second)?;
                 start_below(second, "relay-two", "127.0.0.3", top)?;
                 let masters = [&*first, &*second].map(Site::ret_port);
                 let masters = masters.map(|port| format!("\"127.0.0.1:{port}\""));
